@@ -12,35 +12,12 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
+#include "match/take.h"
 #include "match/traced.h"
 
 #define TAKE_BATCH   64	   /* receives taken under one hold of the lock */
 #define TAKE_LOOKS   4096u /* messages that receives with masks look at under one hold */
 #define TAKE_BATCHES 64	   /* holds of the lock by a run that is not of the ring's context */
-
-/* Set up @recv from @d, a copy that user space cannot change. It accepts any source. */
-static __always_inline void recv_set(struct treadle_recv *recv, const struct treadle_desc *d)
-{
-	recv->context = d->context;
-	recv->one.addr = d->addr;
-	recv->one.len = d->len;
-	recv->flags = d->flags;
-	recv->iov_count = d->iov_count;
-	recv->space = d->opcode == TREADLE_OP_TRECV;
-	recv->kind = TREADLE_RECV_ONE;
-	/* a multi-receive with a vector was refused */
-	if (unlikely(d->flags & TREADLE_F_MULTI_RECV) && d->iov_count <= 1) {
-		recv->kind = TREADLE_RECV_MULTI;
-		recv->min = d->data;
-		recv->parts = 0;
-		recv->error = 0;
-		recv->over = recv->end_reported = false;
-	}
-	recv->m.node.tag = d->tag;
-	recv->m.node.src = TREADLE_SRC_ANY;
-	recv->m.ignore = d->ignore;
-	recv->m.node.seq = 0;
-}
 
 /*
  * Accept only the peer that a descriptor names: all contexts of a scalable endpoint are one source.
@@ -86,7 +63,7 @@ struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error)
 	if (!cmd->recv)
 		cmd->traced = false; /* @recv lies over its number */
 	cmd->recv = NULL;
-	recv_set(recv, &d);
+	treadle_recv_set(recv, &d);
 	recv->rx = cmd->ep->rx;
 	recv->cmd = cmd;
 	if (d.peer != TREADLE_ADDR_ANY)
@@ -420,7 +397,7 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, u32 
 	recv->ext = ext;
 	*error = validate_recv(&d, ext ? ext->iov : NULL);
 	d.flags &= TREADLE_F_COMPLETION | TREADLE_F_MULTI_RECV;
-	recv_set(recv, &d);
+	treadle_recv_set(recv, &d);
 	if (unlikely(d.peer != TREADLE_ADDR_ANY))
 		*error = *error ?: recv_from_peer(rx, recv, d.peer);
 	recv->m.node.seq = rx->seq++;
@@ -450,10 +427,24 @@ static bool enough(const struct treadle_rx *rx, const struct treadle_run *run, i
 	       (run->guest && need_resched()) || fatal_signal_pending(current);
 }
 
-/* treadle_rx_take(), in all cases. */
-TREADLE_HOT static noinline struct treadle_recv *
-take_any(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
-	__must_hold(&rx->lock)
+/**
+ * treadle_rx_take - take receives from the ring, match or post them
+ * @rx:	the ring
+ * @msg:	stop at the receive for this message, which matches none that is posted; NULL: take
+ *		all
+ * @run:	of the caller; takes the deliveries of waiting messages that match
+ *
+ * Goes on with rx->feeding first. `prod` is read once, so a process that goes on posting does not
+ * keep the caller here. A broken ring has no receives, but rx->feeding may still have some that
+ * came as commands. While rx->handed is set, a sender (with @msg) takes nothing.
+ *
+ * Context: rx->lock held. Drops it, and may sleep then, after a bounded number of receives taken
+ * and of messages compared.
+ * Return: the receive for @msg. NULL: none was there, or the rest was left to the worker, which
+ * will find @msg among the waiting messages.
+ */
+struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
+				     struct treadle_run *run) __must_hold(&rx->lock)
 {
 	struct treadle_recv *recv, *found = NULL;
 	struct treadle_ring *ring = &rx->ring;
@@ -524,72 +515,4 @@ take_any(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run
 		}
 	}
 	return found;
-}
-
-/*
- * The usual case of treadle_rx_take(): no message waits, and the first receive of the ring is for
- * @msg, without a mask, for any source. NULL: nothing was taken; take_any() has to look.
- */
-static __always_inline struct treadle_recv *take_first(struct treadle_rx *rx,
-						       const struct treadle_msg *msg)
-{
-	struct treadle_desc d = {
-		.opcode = msg->space == TREADLE_TAGGED ? TREADLE_OP_TRECV : TREADLE_OP_RECV,
-		.iov_count = 1,
-		.tag = msg->m.tag,
-	};
-	struct treadle_recv *recv = rx->free;
-	struct treadle_ring *ring = &rx->ring;
-	const struct treadle_desc *s;
-	u32 prod;
-
-	lockdep_assert_held(&rx->lock);
-	if (msg->space > TREADLE_TAGGED || rx->match[msg->space].messages || rx->handed ||
-	    !list_empty(&rx->feeding) || list_empty(&rx->eps) || !recv || ring->broken ||
-	    !treadle_ring_prod(ring, &prod) || prod == ring->head)
-		return NULL;
-	/* each field is read once, and most are known then */
-	s = &treadle_ring_slot(ring, ring->head)->desc;
-	if (READ_ONCE(s->opcode) != d.opcode || READ_ONCE(s->iov_count) != 1 ||
-	    READ_ONCE(s->reserved0) || READ_ONCE(s->peer) != TREADLE_ADDR_ANY ||
-	    READ_ONCE(s->tag) != d.tag || READ_ONCE(s->ignore) || READ_ONCE(s->data))
-		return NULL;
-	d.flags = READ_ONCE(s->flags);
-	d.context = READ_ONCE(s->context);
-	d.addr = READ_ONCE(s->addr);
-	d.len = READ_ONCE(s->len);
-	if ((d.flags & ~(TREADLE_F_COMPLETION | TREADLE_F_MORE)) || d.addr + d.len < d.addr)
-		return NULL;
-	rx->free = recv->next;
-	ring->head++;
-	recv->cmd = NULL;
-	recv->ext = NULL;
-	d.flags &= TREADLE_F_COMPLETION;
-	recv_set(recv, &d);
-	recv->m.node.seq = rx->seq++;
-	return recv;
-}
-
-/**
- * treadle_rx_take - take receives from the ring, match or post them
- * @rx:	the ring
- * @msg:	stop at the receive for this message, which matches none that is posted; NULL: take
- *		all
- * @run:	of the caller; takes the deliveries of waiting messages that match
- *
- * Goes on with rx->feeding first. `prod` is read once, so a process that goes on posting does not
- * keep the caller here. A broken ring has no receives, but rx->feeding may still have some that
- * came as commands. While rx->handed is set, a sender (with @msg) takes nothing.
- *
- * Context: rx->lock held. Drops it, and may sleep then, after a bounded number of receives taken
- * and of messages compared.
- * Return: the receive for @msg. NULL: none was there, or the rest was left to the worker, which
- * will find @msg among the waiting messages.
- */
-TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
-						 struct treadle_run *run) __must_hold(&rx->lock)
-{
-	struct treadle_recv *recv = likely(msg) ? take_first(rx, msg) : NULL;
-
-	return likely(recv) ? recv : take_any(rx, msg, run);
 }

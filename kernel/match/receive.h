@@ -203,33 +203,6 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
 			const struct treadle_recv *recv);
 
-/**
- * treadle_rx_find - find a receive for a message: a posted one, else one in the ring
- * @rx:	the ring of its target
- * @msg:	the message; msg->recv becomes the receive, or NULL
- * @run:	of the caller; takes deliveries of other messages
- *
- * If older messages wait and DOORBELL is set, the receiver's doorbell matches them in order. A
- * sender that has begun to take receives would leave the rest to the owner's worker. That would run
- * beside the doorbell, and finish at another time. So nothing is taken then.
- *
- * Context: rx->lock held. Drops it while it takes receives.
- * Return: true if looking again is of no use: there is a receive, the receiver's doorbell will
- * find the message, or it is a collective one, for which no ring has receives.
- */
-static __always_inline bool treadle_rx_find(struct treadle_rx *rx, struct treadle_msg *msg,
-					    struct treadle_run *run)
-{
-	const struct treadle_match *match = &rx->match[msg->space];
-
-	lockdep_assert_held(&rx->lock);
-	msg->recv = treadle_match_posted(match) ? treadle_rx_match(rx, msg) : NULL;
-	if (msg->recv || unlikely(msg->space == TREADLE_COLLECTIVE) ||
-	    (match->messages && (rx->ring.kern->flags & TREADLE_RING_DOORBELL)))
-		return true;
-	msg->recv = treadle_rx_take(rx, msg, run);
-	return msg->recv;
-}
 void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
 void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run);
 void treadle_rx_hand_over(struct treadle_rx *rx);

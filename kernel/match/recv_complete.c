@@ -2,7 +2,7 @@
 /* treadle: completions and counters of receives */
 #include <linux/slab.h>
 
-#include "match/traced.h"
+#include "match/recv_complete.h"
 
 /* A kept completion lies in its receive: it holds the ring, which owns that memory. */
 static void recv_node_keep(struct treadle_cq_node *node)
@@ -22,12 +22,15 @@ static void recv_node_free(struct treadle_cq_node *node)
 static const struct treadle_cq_memory recv_memory = { .keep = recv_node_keep,
 						      .free = recv_node_free };
 
-/*
- * The source of a message that was received is not in the address vector: put its address into
- * fields of the completion that have no other meaning then.
+/**
+ * treadle_unknown_source - report a source that is not in the address vector
+ * @cqe:	the completion; fields that have no other meaning then get the address
+ * @ep:		endpoint of the target
+ * @source:	the initiator
+ *
+ * Context: any.
  */
-static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadle_ep *ep,
-				    u32 source)
+void treadle_unknown_source(struct treadle_cqe *cqe, const struct treadle_ep *ep, u32 source)
 {
 	struct treadle_addr addr = ep->addr; /* if it is gone: any address of this machine */
 	__u64 words[3];
@@ -41,20 +44,6 @@ static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadl
 	*(cqe->flags & TREADLE_CQ_TAGGED ? &cqe->buf : &cqe->tag) = words[2];
 }
 
-/*
- * Set the source of a message or write: its name, or what FI_SOURCE_ERR asks for. cqe->flags is
- * set.
- */
-static __always_inline void report_source(struct treadle_cqe *cqe, const struct treadle_ep *ep,
-					  u32 source)
-{
-	if (!(ep->flags & TREADLE_EP_SOURCE) || !ep->av)
-		return;
-	if (!treadle_av_peer(ep->av, source, &cqe->src) && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
-	    !cqe->error)
-		unknown_source(cqe, ep, source);
-}
-
 /**
  * treadle_cq_post - write a completion for which the target has no receive or command
  * @ep:	endpoint of the target
@@ -66,47 +55,10 @@ static __always_inline void report_source(struct treadle_cqe *cqe, const struct 
  */
 int treadle_cq_post(struct treadle_ep *ep, u32 source, struct treadle_cqe *cqe)
 {
-	report_source(cqe, ep, source);
+	treadle_report_source(cqe, ep, source);
 	return treadle_cq_keep(ep->rx_cq, &ep->dead, cqe, NULL, NULL) == TREADLE_CQ_NOMEM ?
 		       -ENOMEM :
 		       0;
-}
-
-static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct treadle_recv *recv,
-				     const struct treadle_ep *ep, const struct treadle_msg *msg,
-				     int error)
-{
-	static const u32 kinds[TREADLE_MATCHES] = {
-		[TREADLE_PLAIN] = TREADLE_CQ_RECV | TREADLE_CQ_MSG,
-		[TREADLE_TAGGED] = TREADLE_CQ_RECV | TREADLE_CQ_TAGGED,
-		[TREADLE_COLLECTIVE] = TREADLE_CQ_RECV | TREADLE_CQ_COLLECTIVE,
-	};
-	u32 flags = kinds[recv->space];
-
-	cqe->context = recv->context;
-	cqe->buf = recv->iov_count == 1 ? recv->one.addr : 0;
-	cqe->src = TREADLE_ADDR_ANY;
-	cqe->error = -error;
-	if (likely(msg)) {
-		u64 len = min(msg->len, recv->one.len);
-
-		cqe->len = error && error != -TREADLE_ETRUNC ? 0 : len;
-		cqe->olen = msg->len - len;
-		cqe->tag = msg->m.tag;
-		cqe->data = msg->data;
-		if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)
-			flags |= TREADLE_CQ_REMOTE_CQ_DATA;
-	} else {
-		cqe->len = cqe->olen = cqe->tag = cqe->data = 0;
-		/* the end of a multi-receive is no message: no buffer, and no other flags */
-		if (recv->kind == TREADLE_RECV_MULTI && !error)
-			flags = cqe->buf = 0;
-	}
-	if (unlikely(recv->flags & TREADLE_F_MULTI_RECV))
-		flags |= TREADLE_CQ_MULTI_RECV;
-	cqe->flags = flags;
-	if (likely(msg))
-		report_source(cqe, ep, msg->source);
 }
 
 /* Bytes that a receive counts. A peek or a discard receives nothing. */
@@ -123,9 +75,22 @@ static noinline void count_recv(struct treadle_cntr *cntr, struct treadle_cntr *
 	treadle_count_last(notify, len, error, run);
 }
 
-/* treadle_recv_notify(), in all cases. */
-static noinline bool notify_any(struct treadle_recv *recv, struct treadle_ep *ep,
-				const struct treadle_msg *msg, int error, struct treadle_run *run)
+/**
+ * treadle_recv_notify - report a receive that has finished
+ * @recv:	the receive; freed, kept by the completion queue, or armed again
+ * @ep:	the endpoint that reports it, held by the caller
+ * @msg:	the message, or NULL: canceled, a bad descriptor, the end of a multi-receive
+ * @error:	0, or why the receive has failed (ETRUNC: it has, but got some bytes)
+ * @run:	takes what the counters fire
+ *
+ * Whether @ep has closed is certain only under cq->lock, which closing takes after it has set
+ * dead.
+ *
+ * Context: No spinlock held. Takes cq->lock; rx->lock, when it frees the receive.
+ * Return: false if @ep is closed: nothing was done, and @recv is still the caller's.
+ */
+bool treadle_recv_notify(struct treadle_recv *recv, struct treadle_ep *ep,
+			 const struct treadle_msg *msg, int error, struct treadle_run *run)
 {
 	u32 flags = recv->flags;
 	struct treadle_cntr *notify = NULL, *cntr = NULL;
@@ -156,7 +121,7 @@ static noinline bool notify_any(struct treadle_recv *recv, struct treadle_ep *ep
 
 		spin_lock(&cq->lock);
 		cqe = treadle_cq_place(cq, &ep->dead);
-		recv_cqe(cqe ?: &late, recv, ep, msg, error);
+		treadle_recv_cqe(cqe ?: &late, recv, ep, msg, error);
 		if (!treadle_cq_placed(cq, cqe))
 			fate = treadle_cq_keep(cq, &ep->dead, &late, &recv->node, &recv_memory);
 		if (unlikely(fate == TREADLE_CQ_CLOSED)) {
@@ -172,44 +137,6 @@ static noinline bool notify_any(struct treadle_recv *recv, struct treadle_ep *ep
 		count_recv(cntr, notify, received(msg, flags), error, run);
 	if (fate != TREADLE_CQ_KEPT)
 		treadle_recv_free(recv);
-	return true;
-}
-
-/**
- * treadle_recv_notify - report a receive that has finished
- * @recv:	the receive; freed, kept by the completion queue, or armed again
- * @ep:	the endpoint that reports it, held by the caller
- * @msg:	the message, or NULL: canceled, a bad descriptor, the end of a multi-receive
- * @error:	0, or why the receive has failed (ETRUNC: it has, but got some bytes)
- * @run:	takes what the counters fire
- *
- * Whether @ep has closed is certain only under cq->lock, which closing takes after it has set
- * dead.
- *
- * Context: No spinlock held. Takes cq->lock; rx->lock, when it frees the receive.
- * Return: false if @ep is closed: nothing was done, and @recv is still the caller's.
- */
-TREADLE_HOT bool treadle_recv_notify(struct treadle_recv *recv, struct treadle_ep *ep,
-				     const struct treadle_msg *msg, int error,
-				     struct treadle_run *run)
-{
-	struct treadle_cqe *cqe;
-	struct treadle_cq *cq;
-
-	/* the usual case: a receive of the ring, and room for its completion */
-	if (unlikely(error || !msg || recv->cmd || recv->kind != TREADLE_RECV_ONE || !ep->rx_cq ||
-		     trace_treadle_complete_enabled()) ||
-	    !(recv->flags & TREADLE_F_COMPLETION || ep->flags & TREADLE_EP_RECV_COMPLETION))
-		return notify_any(recv, ep, msg, error, run);
-	cq = ep->rx_cq;
-	spin_lock(&cq->lock);
-	cqe = treadle_cq_place(cq, &ep->dead);
-	if (likely(cqe))
-		recv_cqe(cqe, recv, ep, msg, 0);
-	if (unlikely(!treadle_cq_placed(cq, cqe)))
-		return notify_any(recv, ep, msg, error, run);
-	treadle_count(ep->cntr_recv, msg->len, 0, run);
-	treadle_recv_release(recv);
 	return true;
 }
 

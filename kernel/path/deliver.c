@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "exec/complete.h"
+#include "match/recv_complete.h"
 #include "mm/own.h"
 #include "path/path.h"
 
@@ -135,15 +136,44 @@ static __always_inline void complete_sender(struct treadle_msg *msg, int error,
 	}
 }
 
-/* Report the receive. False: it was put back, as an endpoint has closed just now. */
-static __always_inline bool notify(struct treadle_msg *msg, int error, struct treadle_run *run)
+/*
+ * Report the receive in the usual case: the message is whole, and its receive is one of the ring.
+ * False: nothing was done. A closed endpoint is noticed, as it reports nothing.
+ */
+static __always_inline bool notify_whole(struct treadle_msg *msg, struct treadle_run *run)
 {
-	bool part = msg->recv->kind == TREADLE_RECV_PART;
-
+	if (unlikely(msg->len > msg->recv->one.len || msg->flags & TREADLE_F_FAILURE ||
+		     msg->recv->kind != TREADLE_RECV_ONE))
+		return false;
 	/* before the completion, so that a process that has seen that finds it counted */
-	if (likely(!error))
+	msg_count(msg->to, msg, true, 1);
+	if (likely(treadle_recv_succeed(msg->recv, msg->to, msg, run)))
+		return true;
+	msg_count(msg->to, msg, true, -1);
+	return false;
+}
+
+/* Report the receive. False: it was put back, as an endpoint has closed just now. */
+static noinline bool notify(struct treadle_msg *msg, int src_error, int error,
+			    struct treadle_run *run)
+{
+	if (!error && msg->len > msg->recv->one.len)
+		error = -TREADLE_ETRUNC;
+	if (unlikely(msg->flags & TREADLE_F_FAILURE))
+		error = -(int)msg->data;
+	/*
+	 * If the target has closed, its completions are dropped, but a receive of the ring stays
+	 * for the other endpoints: put it back. A receive of a command goes with the endpoint that
+	 * has armed it.
+	 */
+	if (src_error == -EFAULT || src_error == -ENOMEM || unlikely(READ_ONCE(msg->to->dead)) ||
+	    unlikely(READ_ONCE(buffer_owner(msg)->dead))) {
+		put_back(msg, run);
+		return false;
+	}
+	if (!error)
 		msg_count(msg->to, msg, true, 1);
-	if (unlikely(part)) {
+	if (msg->recv->kind == TREADLE_RECV_PART) {
 		if (treadle_multi_finish(msg, error, run))
 			return true;
 	} else {
@@ -164,22 +194,9 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 				   struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = msg->cmd;
-	bool received = false;
+	bool received = (likely(!src_error && !dst_error) && notify_whole(msg, run)) ||
+			notify(msg, src_error, dst_error, run);
 
-	if (!dst_error && msg->len > msg->recv->one.len)
-		dst_error = -TREADLE_ETRUNC;
-	if (unlikely(msg->flags & TREADLE_F_FAILURE))
-		dst_error = -(int)msg->data;
-	/*
-	 * If the target has closed, its completions are dropped, but a receive of the ring stays
-	 * for the other endpoints: put it back. A receive of a command goes with the endpoint that
-	 * has armed it.
-	 */
-	if (src_error == -EFAULT || src_error == -ENOMEM || unlikely(READ_ONCE(msg->to->dead)) ||
-	    unlikely(READ_ONCE(buffer_owner(msg)->dead)))
-		put_back(msg, run);
-	else
-		received = notify(msg, dst_error, run);
 	if (unlikely(!received) && !src_error)
 		src_error = sender_error(msg, -ECONNRESET);
 	if (cmd)

@@ -11,6 +11,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
+#include "match/take.h"
 #include "path/path.h"
 
 #define COPY_TRIES 32 /* of a run that has other jobs */

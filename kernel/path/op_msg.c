@@ -5,6 +5,7 @@
  * fi_msg(3), fi_tagged(3). A send finds its target, then a receive. If there is one, the bytes are
  * copied straight into it (deliver.c). If not, the message waits in the target's matcher (keep.c).
  */
+#include "match/take.h"
 #include "path/path.h"
 
 /* Collective messages are tagged, and match only collective receives. */

@@ -70,19 +70,22 @@ public:
 	template <class Visit>
 	[[nodiscard]] Result<std::uint32_t> consume(std::uint32_t max, Visit &&visit) noexcept
 	{
-		const int rc =
-			has_local() ? try_consume_local(max, visit) : try_consume(max, visit);
+		const int rc = has_local() ? try_consume_local(max, visit) :
+					     try_consume(max, visit, [this] { return refill(); });
 
 		if (rc < 0) [[unlikely]]
 			return std::unexpected(from_errno(-rc));
 		return static_cast<std::uint32_t>(rc);
 	}
-	/* The same if has_local() is false, inlined; the result is a number or -errno. */
+	/*
+	 * The same if has_local() is false, inlined. 0 or -EAGAIN: none was taken, and consume says
+	 * why; -EBUSY.
+	 */
 	template <class Visit>
 	[[nodiscard, gnu::always_inline]] int consume_here(std::uint32_t max,
 							   Visit &&visit) noexcept
 	{
-		return try_consume(max, visit);
+		return try_consume(max, visit, [] { return -EAGAIN; });
 	}
 	/*
 	 * The same for those that the process has added itself. 0: none was taken, and consume says
@@ -200,9 +203,9 @@ private:
 	{
 	}
 
-	/* How many were taken, or -errno. */
-	template <class Visit>
-	[[gnu::always_inline]] int try_consume(std::uint32_t max, Visit &visit) noexcept
+	/* How many were taken, or -errno. more(): for an empty ring, as refill. */
+	template <class Visit, class More>
+	[[gnu::always_inline]] int try_consume(std::uint32_t max, Visit &visit, More more) noexcept
 	{
 		const std::lock_guard guard(lock_);
 		const std::uint32_t head = ring_.head();
@@ -210,7 +213,7 @@ private:
 		std::uint32_t i = 0, data = 0;
 
 		if (!n) [[unlikely]] {
-			const int rc = refill();
+			const int rc = more();
 
 			if (rc < 0)
 				return rc;
@@ -249,7 +252,7 @@ private:
 			if (local && static_cast<std::int32_t>(kernel) <= 0)
 				return static_cast<int>(local_.consume(head, max, visit));
 		}
-		return try_consume(std::min(max, kernel), visit);
+		return try_consume(std::min(max, kernel), visit, [this] { return refill(); });
 	}
 
 	/* For an empty ring. 0: it is not empty any more. */

@@ -211,14 +211,12 @@ private:
 	[[gnu::noinline]] static ssize_t take_from_kernel(fid_cq *cq, void *buf, std::size_t count,
 							  Also also) noexcept
 	{
-		if (!count) [[unlikely]]
-			return look(cq);
 		auto *out = static_cast<Entry *>(buf);
 		const int taken = of(cq).queue_.consume_here(clamp(count), visitor(out, also));
 
 		if (taken > 0) [[likely]]
 			return taken;
-		return taken ? none(taken) : -FI_EAVAIL;
+		return taken == -EBUSY ? none(taken) : take_any<Entry>(cq, buf, count, also);
 	}
 	/* If the provider itself has completed operations: often those are the oldest. */
 	template <class Entry, class Also>
@@ -250,7 +248,7 @@ private:
 	 * The result of a read that took nothing. Concurrent readers are logged once in a process,
 	 * by the first queue that sees them.
 	 */
-	static int none(int error) noexcept
+	[[gnu::noinline]] static int none(int error) noexcept
 	{
 		static std::atomic_flag logged;
 

@@ -271,13 +271,16 @@ static void post_receive(struct couple *l, const struct command_kind *k)
 
 /* --- a message before the command ------------------------------------------------------- */
 
-/* Sends a message that waits until let_go() posts its receive. */
+/* Sends a message that waits until let_go() posts its receive, and waits until it has arrived. */
 static void put_before(struct couple *l)
 {
 	struct treadle_desc d = tsend_of(l->zero, 8, l->to, 6, 6);
+	__u64 end = now_ns() + PATIENCE_NS;
 
 	d.flags |= TREADLE_F_DELIVERY_COMPLETE;
 	need(post(&l->a, d) == 1);
+	while (!ring_needs_doorbell(&l->b.rx))
+		need(now_ns() < end);
 }
 
 static void let_go(struct couple *l)

@@ -109,6 +109,24 @@ TEST(Lane, IsShutUntilItsReaderOpensIt)
 	EXPECT_FALSE(take(reader, 0));
 }
 
+/* A reader copies a message before it takes it: the copy would go into the buffer of another one. */
+TEST(Lane, WhatWasTakenBackIsNotLookedAt)
+{
+	const Memory memory;
+	LaneWriter writer(memory.at(), TREADLE_LANE_UNITS);
+	LaneReader reader(memory.at());
+	LaneReader::Message message;
+
+	reader.open();
+	reader.close();
+	EXPECT_EQ(put(writer, 6), LaneWriter::Put::shut);
+	EXPECT_TRUE(writer.take_back([](const treadle_lane_msg &, const std::byte *) {}));
+	reader.open();
+	EXPECT_EQ(put(writer, 7), LaneWriter::Put::done);
+	ASSERT_TRUE(look(reader, message));
+	expect_message(message, message.bytes, 7);
+}
+
 TEST(Lane, TheReaderMayHaveTakenWhatWasPutLate)
 {
 	const Memory memory;
@@ -192,7 +210,12 @@ TEST(Lane, InAnyOrderOfSteps)
 			ASSERT_EQ(arrived, sent);
 			break;
 		case 4:
-			random() % 4 ? reader.open() : reader.close();
+			if (random() % 4) {
+				reader.open();
+				has = false;
+			} else {
+				reader.close();
+			}
 			break;
 		default:
 			if (!has) {

@@ -251,8 +251,16 @@ public:
 	LaneReader() = default;
 	explicit LaneReader(std::byte *at) noexcept : LaneMemory(at) {}
 
-	/* A lane that is closed is read to its end afterwards: what is there then is all. */
-	void open() noexcept { set_state(TREADLE_LANE_OPEN); }
+	/*
+	 * A lane that is closed is read to its end afterwards: what is there then is all. What the
+	 * sender has put, and taken back, since is passed over: its bytes belong to no receive. Not
+	 * between look and take.
+	 */
+	void open() noexcept
+	{
+		head_ = tail_ = load(lane_->head, std::memory_order_acquire); /* R */
+		set_state(TREADLE_LANE_OPEN);
+	}
 	void close() noexcept
 	{
 		set_state(0);

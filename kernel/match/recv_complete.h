@@ -62,8 +62,8 @@ static __always_inline void treadle_recv_cqe(struct treadle_cqe *cqe,
 }
 
 /*
- * The usual case of treadle_recv_notify(), without an error: a receive of the ring, and room for its
- * completion. False: nothing was done.
+ * The usual case of treadle_recv_notify(), without an error: a receive of the ring, and room for
+ * its completion. False: nothing was done.
  */
 static __always_inline bool treadle_recv_succeed(struct treadle_recv *recv, struct treadle_ep *ep,
 						 const struct treadle_msg *msg,

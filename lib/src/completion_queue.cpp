@@ -23,7 +23,7 @@ template <class Lock> int BasicCompletionQueue<Lock>::refill_by_doorbell() noexc
 {
 	if (const int rc = this->doorbell(); rc < 0)
 		return rc;
-	return ring_.tail() == ring_.head() ? -EAGAIN : 0;
+	return ring_.tail() == ring_.head() ? -EAGAIN : 1;
 }
 
 template class BasicCompletionQueue<NoLock>;

@@ -78,14 +78,14 @@ public:
 		return static_cast<std::uint32_t>(rc);
 	}
 	/*
-	 * The same if has_local() is false, inlined. 0 or -EAGAIN: none was taken, and consume says
-	 * why; -EBUSY.
+	 * The same if has_local() is false, inlined. -EAGAIN, -EBUSY; 0: none was taken, and consume
+	 * says why.
 	 */
 	template <class Visit>
 	[[nodiscard, gnu::always_inline]] int consume_here(std::uint32_t max,
 							   Visit &&visit) noexcept
 	{
-		return try_consume(max, visit, [] { return -EAGAIN; });
+		return try_consume(max, visit, [this] { return ring_.overflows() ? 0 : -EAGAIN; });
 	}
 	/*
 	 * The same for those that the process has added itself. 0: none was taken, and consume says
@@ -203,7 +203,7 @@ private:
 	{
 	}
 
-	/* How many were taken, or -errno. more(): for an empty ring, as refill. */
+	/* How many were taken, or -errno. more(): for an empty ring; that, or 1: it has some now. */
 	template <class Visit, class More>
 	[[gnu::always_inline]] int try_consume(std::uint32_t max, Visit &visit, More more) noexcept
 	{
@@ -215,7 +215,7 @@ private:
 		if (!n) [[unlikely]] {
 			const int rc = more();
 
-			if (rc < 0)
+			if (rc <= 0)
 				return rc;
 			n = ring_.tail() - head;
 		}
@@ -255,7 +255,7 @@ private:
 		return try_consume(std::min(max, kernel), visit, [this] { return refill(); });
 	}
 
-	/* For an empty ring. 0: it is not empty any more. */
+	/* For an empty ring. 1: it is not empty any more. Else -errno. */
 	int refill() noexcept { return ring_.overflows() ? refill_by_doorbell() : -EAGAIN; }
 	int refill_by_doorbell() noexcept;
 

@@ -216,7 +216,9 @@ private:
 
 		if (taken > 0) [[likely]]
 			return taken;
-		return taken == -EBUSY ? none(taken) : take_any<Entry>(cq, buf, count, also);
+		if (taken == -EAGAIN) [[likely]]
+			return -FI_EAGAIN;
+		return taken ? none(taken) : take_any<Entry>(cq, buf, count, also);
 	}
 	/* If the provider itself has completed operations: often those are the oldest. */
 	template <class Entry, class Also>

@@ -78,8 +78,8 @@ public:
 		return static_cast<std::uint32_t>(rc);
 	}
 	/*
-	 * The same if has_local() is false, inlined. -EAGAIN, -EBUSY; 0: none was taken, and consume
-	 * says why.
+	 * The same if has_local() is false, inlined. -EAGAIN, -EBUSY; 0: none was taken, and
+	 * consume says why.
 	 */
 	template <class Visit>
 	[[nodiscard, gnu::always_inline]] int consume_here(std::uint32_t max,
@@ -203,7 +203,9 @@ private:
 	{
 	}
 
-	/* How many were taken, or -errno. more(): for an empty ring; that, or 1: it has some now. */
+	/*
+	 * How many were taken, or -errno. more(): for an empty ring; that, or 1: it has some now.
+	 */
 	template <class Visit, class More>
 	[[gnu::always_inline]] int try_consume(std::uint32_t max, Visit &visit, More more) noexcept
 	{

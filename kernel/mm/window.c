@@ -246,20 +246,27 @@ static bool is_unmapped(struct treadle_pm_window *w, unsigned long lo, unsigned 
 }
 
 /*
- * Wait until pages that window_later() has left are unmapped, but not after @end, in jiffies. A
- * waiter that finds them mapped, under pm->lock, has queued itself before window_late() takes that
- * lock for them.
+ * Wait until pages that window_later() has left are unmapped, for so many jiffies at most. Returns
+ * how many are left; 0: in vain. A waiter that finds them mapped, under pm->lock, has queued itself
+ * before window_late() takes that lock for them.
  */
-static void window_await(struct treadle_pm_window *w, unsigned long lo, unsigned long hi,
-			 unsigned long end)
+static long window_await(struct treadle_pm_window *w, unsigned long lo, unsigned long hi,
+			 long patience)
 {
-	wait_var_event_timeout(w, is_unmapped(w, lo, hi), max(0l, (long)(end - jiffies)));
+	return wait_var_event_timeout(w, is_unmapped(w, lo, hi), patience);
 }
 
 /* --- pages go ------------------------------------------------------------------------------ */
 
-/* Windows of which a caller unmaps pages without the lock. */
+/*
+ * Windows of which a caller unmaps pages without the lock.
+ * @wait:	for locks that are taken
+ * @patience:	PM_WAIT_BRIEFLY: jiffies of waiting that are left; each batch costs one. Once there
+ *		are none, what window_later() has is left to it: so the caller comes to an end
+ */
 struct batch {
+	enum treadle_pm_wait wait;
+	long patience;
 	unsigned int n;
 	struct {
 		struct treadle_pm_window *w;
@@ -276,11 +283,25 @@ static void window_unlist(struct treadle_pm_window *w)
 	window_put(w);
 }
 
+/* Has window_later() been called for all pages that are mapped? */
+static bool is_left(const struct treadle_pm_window *w, unsigned long lo, unsigned long hi)
+{
+	unsigned long i = lo;
+
+	lockdep_assert_held_write(&w->pm->lock);
+	for_each_set_bit_from(i, w->mapped, hi + 1)
+		if (!mark_of(w->pages[i]))
+			return false;
+	return true;
+}
+
 /* Hold @w, a window of pm->windows, for batch_unmap(). There is room for it. */
 static void batch_add(struct batch *b, struct treadle_pm_window *w, unsigned long lo,
 		      unsigned long hi)
 {
 	lockdep_assert_held_write(&w->pm->lock);
+	if (b->wait == PM_WAIT_BRIEFLY && !b->patience && is_left(w, lo, hi))
+		return;
 	refcount_inc(&w->ref);
 	b->of[b->n].w = w;
 	b->of[b->n].lo = lo;
@@ -291,14 +312,12 @@ static void batch_add(struct batch *b, struct treadle_pm_window *w, unsigned lon
  * Unmap all of the batch, which becomes empty. Takes pm->lock; may sleep. @over: these are whole
  * windows that have ended: they are listed no more, once they are unmapped.
  */
-static void batch_unmap(struct treadle_pm *pm, struct batch *b, enum treadle_pm_wait wait,
-			bool over)
+static void batch_unmap(struct treadle_pm *pm, struct batch *b, bool over)
 {
-	unsigned long end = jiffies + LATE_WAIT;
 	unsigned int i, later = 0;
 
 	for (i = 0; i < b->n; i++)
-		if (wait == PM_WAIT)
+		if (b->wait == PM_WAIT)
 			treadle_pm_window_unmap(b->of[i].w, b->of[i].lo, b->of[i].hi);
 		else if (!window_try_unmap(b->of[i].w, b->of[i].lo, b->of[i].hi))
 			later |= BIT(i);
@@ -315,11 +334,15 @@ static void batch_unmap(struct treadle_pm *pm, struct batch *b, enum treadle_pm_
 			window_unlist(w);
 	}
 	pm_write_unlock(pm);
-	while (b->n--) {
-		if (later & BIT(b->n))
-			window_await(b->of[b->n].w, b->of[b->n].lo, b->of[b->n].hi, end);
-		window_put(b->of[b->n].w);
+	for (i = 0; i < b->n; i++) {
+		if (later & BIT(i) && b->patience)
+			b->patience =
+				window_await(b->of[i].w, b->of[i].lo, b->of[i].hi, b->patience);
+		window_put(b->of[i].w);
 	}
+	b->n = 0;
+	if (b->patience)
+		b->patience--;
 	cond_resched();
 }
 
@@ -379,11 +402,10 @@ static bool window_take(struct treadle_pm_window *w, unsigned long lo, unsigned 
  */
 void treadle_pm_windows_take(struct treadle_pm *pm, u64 start, u64 last, enum treadle_pm_wait wait)
 {
+	struct batch b = { .wait = wait, .patience = LATE_WAIT };
 	struct treadle_pm_window *w;
-	struct batch b;
 
 	do {
-		b.n = 0;
 		pm_write_lock(pm);
 		for (w = first_window(pm, start, last); w && b.n < BATCH;
 		     w = next_window(w, start, last)) {
@@ -397,7 +419,7 @@ void treadle_pm_windows_take(struct treadle_pm *pm, u64 start, u64 last, enum tr
 		}
 		pm_write_unlock(pm);
 		if (b.n)
-			batch_unmap(pm, &b, wait, false);
+			batch_unmap(pm, &b, false);
 	} while (w); /* the batch was full */
 }
 
@@ -440,11 +462,10 @@ static void window_over(struct treadle_pm_window *w)
 void treadle_pm_windows_end(struct treadle_pm *pm, u64 start, u64 last, const bool *revoked,
 			    enum treadle_pm_wait wait)
 {
+	struct batch b = { .wait = wait, .patience = LATE_WAIT };
 	struct treadle_pm_window *w, *next;
-	struct batch b;
 
 	do {
-		b.n = 0;
 		pm_write_lock(pm);
 		for (w = first_window(pm, start, last); w && b.n < BATCH; w = next) {
 			next = next_window(w, start, last);
@@ -460,7 +481,7 @@ void treadle_pm_windows_end(struct treadle_pm *pm, u64 start, u64 last, const bo
 		}
 		pm_write_unlock(pm);
 		if (b.n)
-			batch_unmap(pm, &b, wait, true);
+			batch_unmap(pm, &b, true);
 	} while (w);
 }
 
